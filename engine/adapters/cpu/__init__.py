@@ -1,0 +1,1 @@
+"""The `cpu` adapter: LMDeploy's operators on the CPU, complete, in eager and in graph mode."""
