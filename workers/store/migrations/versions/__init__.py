@@ -1,0 +1,1 @@
+"""Alembic's revisions of the tables, run by `JobStore.open`."""
