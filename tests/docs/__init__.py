@@ -1,0 +1,1 @@
+"""What the documents and the dashboard say is so."""

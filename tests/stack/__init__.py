@@ -1,0 +1,1 @@
+"""The stack of compose.yaml, run as local processes: what a Docker daemon would start, without one."""
