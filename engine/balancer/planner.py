@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.balancer.costs import Costs
-from engine.balancer.projection import Flow, capacity, waiting
+from engine.balancer.projection import Capacity, Flow, capacity, waiting
 from engine.balancer.state import Forecast, InstanceState, Phase, Plan, PoolState
 from engine.role import Role
 
@@ -25,6 +25,8 @@ class PlannerSettings:
         utilisation: share of a pool's capacity that scale hints mean to use; the rest is for chance.
         minimum: instances that each role keeps.
         hybrid_margin: share by which hybrid instances must carry more than an overloaded split to be preferred.
+        hybrid_wait_s: seconds of projected mean waiting under the best split from which on it counts as overloaded.
+        hybrid_room: share by which a split must carry more than the demand for hybrid instances to become one again.
         parallel_share: share of the instances that change at the same time; as the manager's.
     """
 
@@ -35,6 +37,8 @@ class PlannerSettings:
     utilisation: float = 0.9
     minimum: int = 1
     hybrid_margin: float = 0.25
+    hybrid_wait_s: float = 2.0
+    hybrid_room: float = 0.1
     parallel_share: float = 0.25
 
 
@@ -70,7 +74,9 @@ def plan(state: PoolState, forecast: Forecast, costs: Costs, settings: PlannerSe
     Of all splits the one under which requests will wait least, on the way to it and after, over the horizon: so what
     drain and switch lose counts against a change. It is taken only if it saves enough of the waiting and the dwell
     is over. A role without an instance is filled at once, by the split that carries most, whatever these say. Splits
-    that cannot carry the demand give way to hybrid instances where those carry much more.
+    under which requests will wait long, because none carries the demand, give way to hybrid instances where those
+    carry much more; a split comes back only when it carries the demand with room. Going to and fro between both
+    changes every instance twice, so both ways ask for more than a forecast's noise.
 
     Instances that are changing count with the role they change to; lost ones do not count. The order of the
     instances makes no difference.
@@ -97,14 +103,18 @@ def plan(state: PoolState, forecast: Forecast, costs: Costs, settings: PlannerSe
     def answer(roles: dict[str, Role], verdict: str) -> Plan:
         return _answer(roles, now_roles, demand, present, f"{facts}: {verdict}", settings)
 
-    all_hybrid = all(role is Role.HYBRID for role in now_roles.values())
-    margin = 1 + settings.hybrid_margin
-    if carried < 1 and together >= carried * (margin / (1 + settings.hysteresis) if all_hybrid else margin):
+    hybrids = sum(role is Role.HYBRID for role in now_roles.values())
+    dwells = hybrids in (0, len(present)) and state.now - state.changed_at < settings.dwell_s
+    if _prefers_hybrid(carried, together, hybrids > 0, settings) and (
+        hybrids or (not dwells and _overload_s(ordered, best, demand, settings) >= settings.hybrid_wait_s)
+    ):
         return answer({i.id: Role.HYBRID for i in present}, f"hybrid carries {together:.2f}, go hybrid")
+    if hybrids and dwells:
+        return answer(now_roles, "stay, dwell")
     missing = _missing(now_roles, settings.minimum)
     if missing:
         return answer(best, f"too few {missing}, fill at once")
-    if not all_hybrid and state.now - state.changed_at < settings.dwell_s:
+    if dwells:
         return answer(now_roles, "stay, dwell")
     roles, saved, stay = _least_waiting(ordered, now_roles, best, demand, costs, settings)
     flips = sum(roles[name] is not role for name, role in now_roles.items())
@@ -236,6 +246,28 @@ def _counts(before: dict[str, Role], best: dict[str, Role], minimum: int) -> lis
     now, then = (sum(role is Role.PREFILL for role in roles.values()) for roles in (before, best))
     between = {now + round((then - now) * share / MANY) for share in range(MANY + 2)} | {now - 1, now + 1}
     return sorted(count for count in between if minimum <= count <= most)
+
+
+def _prefers_hybrid(carried: float, together: float, already: bool, settings: PlannerSettings) -> bool:
+    """Whether instances that do both are worth it, or still are."""
+    margin = 1 + settings.hybrid_margin
+    if already:
+        return carried < 1 + settings.hybrid_room and together >= carried * margin / (1 + settings.hysteresis)
+    return carried < 1 and together >= carried * margin
+
+
+def _overload_s(
+    present: list[InstanceState], roles: dict[str, Role], demand: Demand, settings: PlannerSettings
+) -> float:
+    """Seconds of mean waiting over the horizon if the instances have had these roles all along."""
+    pools = Capacity(
+        sum(i.prefill_speed for i in present if roles[i.id] is Role.PREFILL),
+        sum(i.decode_speed for i in present if roles[i.id] is Role.DECODE),
+    )
+    if sum(role is Role.PREFILL for role in roles.values()) < demand.transfer:
+        # What waits for a link is in neither queue.
+        return settings.horizon_s
+    return waiting(demand.flow, pools, settings.horizon_s)
 
 
 def _hybrid_carries(present: list[InstanceState], demand: Demand) -> float:

@@ -154,6 +154,37 @@ def test_a_link_too_slow_for_the_traffic_makes_instances_hybrid() -> None:
     assert set(plan(PoolState(100.0, pool(4, 4)), rate(3, 3), slow).roles.values()) == {Role.HYBRID}
 
 
+def hybrids(count: int) -> tuple[InstanceState, ...]:
+    return tuple(InstanceState(f"i{n}", Role.HYBRID) for n in range(count))
+
+
+def test_a_split_that_just_fails_stays_a_split_until_requests_wait_long() -> None:
+    just_failing = rate(1.05, 2.1)
+    assert Role.HYBRID not in plan(PoolState(100.0, pool(1, 3)), just_failing, COSTS).roles.values()
+    backlog = just_failing.rate.scaled(20.0)
+    waited = plan(PoolState(100.0, pool(1, 3), waiting_prefill=backlog), just_failing, COSTS)
+    assert set(waited.roles.values()) == {Role.HYBRID}
+
+
+def test_hybrids_stay_while_a_split_would_only_just_do() -> None:
+    assert not plan(PoolState(100.0, hybrids(4)), rate(0.95, 2.1), COSTS).flips
+    roles = list(plan(PoolState(100.0, hybrids(4)), rate(0.8, 1.8), COSTS).roles.values())
+    assert (roles.count(Role.PREFILL), roles.count(Role.DECODE)) == (1, 3)
+
+
+def test_a_forecast_that_jitters_about_what_a_split_carries_changes_each_instance_at_most_once() -> None:
+    rng = random.Random(7)
+    instances, changed_at, changes = pool(1, 3), -math.inf, 0
+    for second in range(120):
+        now = 100.0 + second
+        share = rng.uniform(0.94, 1.08)
+        found = plan(PoolState(now, instances, changed_at=changed_at), rate(share, 2.1 * share), COSTS)
+        changes += len(found.flips)
+        instances = tuple(InstanceState(i.id, found.roles[i.id]) for i in instances)
+        changed_at = now if found.flips else changed_at
+    assert changes <= 4
+
+
 def test_zero_traffic_changes_nothing() -> None:
     assert not plan(PoolState(100.0, pool(4, 4)), Forecast(), COSTS).flips
 

@@ -23,7 +23,9 @@ from tests.engine.router.test_real_engine import body
 
 INSTANCE = {"session_len": 1024, "kv_blocks": 256, "block_size": 16, "max_batch_size": 8, "canary_s": 30.0}
 QUESTIONS = [Question(f"Page {n}: " + "a line of the page " * 12) for n in range(6)]
-PROSE, TABLES = 2, 60
+PROSE, TABLES = 6, 120
+"""Tokens. On any machine the one asks for at least as much prefill as half of its decoding, the other for several times
+as much decoding as prefill, and hybrid instances would carry hardly more than the right split."""
 CLIENTS = 24
 """More than two instances have places."""
 
