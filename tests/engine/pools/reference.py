@@ -85,6 +85,17 @@ class Reference:
         found = tuple(made[0, len(ids) :].tolist())
         return found[:-1] if stop and found[-1] == end else found
 
+    def margin(self, question: Question, answer: Sequence[int]) -> float:
+        """How far the logit of each token of a greedy answer is above all others', at the place where it is least.
+
+        Where it is near zero, the order in which sums are taken decides, and another token is as right.
+        """
+        ids, more = self.prompt(question)
+        with torch.no_grad():
+            logits = self.model(input_ids=torch.tensor([[*ids, *answer]]), **more).logits[0, len(ids) - 1 : -1]
+        best, second = logits.topk(2).values.unbind(-1)
+        return float((best - second).min())
+
     def text(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
