@@ -207,8 +207,6 @@ class _Bench:
             costs = replace(
                 fit(samples, f"measured by this bench, {self._share:g} of one core each"),
                 prefill_batch_tokens=PROMPT,
-                # What is draining takes nothing new.
-                overlap=0.0,
             )
             costs.save(self._folder / "costs.json")
             work = workload_of(costs, self._phase_s, self._load, self._seed)

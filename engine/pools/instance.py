@@ -28,7 +28,7 @@ from engine.pools.messages import (
 )
 from engine.pools.prompt import PromptBuilder
 from engine.pools.requests import Requests
-from engine.pools.roles import RoleState
+from engine.pools.roles import RoleState, ended_by
 from engine.pools.settings import InstanceSettings
 
 log = logging.getLogger(__name__)
@@ -89,15 +89,15 @@ class Instance:
 
     async def prefill(self, request: Generate) -> Prefilled:
         """Raises PoolError."""
-        self.state.check("prefill")
-        with self.requests.admit(request, self._ended) as active:
+        self.state.check("prefill", request.early)
+        with self.requests.admit(request, "prefill", self._ended) as active:
             self.counters.add("requests_total")
             return await prefill.prefill(self.loaded, active)
 
     async def decode(self, order: Decode) -> AsyncIterator[Chunk]:
         """Raises PoolError, before the first chunk or after it."""
-        self.state.check("decode")
-        with self.requests.admit(order.request, self._ended) as active:
+        self.state.check("decode", order.request.early)
+        with self.requests.admit(order.request, "decode", self._ended) as active:
             self.counters.add("requests_total")
             async for chunk in decode.decode(self.loaded, active, order):
                 yield chunk
@@ -105,7 +105,7 @@ class Instance:
     async def generate(self, request: Generate) -> AsyncIterator[Chunk]:
         """Raises PoolError, before the first chunk or after it."""
         self.state.check("generate")
-        with self.requests.admit(request, self._ended) as active:
+        with self.requests.admit(request, "generate", self._ended) as active:
             self.counters.add("requests_total")
             async for chunk in decode.generate(self.loaded, active):
                 yield chunk
@@ -128,7 +128,8 @@ class Instance:
             raise StaleEpoch(f"This is incarnation {self.settings.epoch}, not {change.epoch}.")
 
         async def drain() -> None:
-            await self.requests.drain(change.drain_s, Draining("The instance is changing its role."))
+            why = Draining("The instance is changing its role.")
+            await self.requests.drain(change.drain_s, why, ended_by(change.role))
 
         async def verify() -> bool:
             return await self.ask_canary(FEWEST_TOKENS)

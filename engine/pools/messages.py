@@ -99,6 +99,8 @@ class Generate(_Message):
         messages: the conversation; empty where `prompt_token_ids` is given.
         prompt_token_ids: the prompt as tokens, for measurements and tests; no images then.
         deadline_s: seconds from receipt after which the instance gives it up.
+        early: what is asked belongs to the role that the instance is about to get. The router knows, and lets it do so
+            while the last work of its old role ends.
     """
 
     request_id: str
@@ -106,6 +108,7 @@ class Generate(_Message):
     prompt_token_ids: tuple[int, ...] | None = None
     sampling: Sampling = Sampling()
     deadline_s: float = Field(default=600.0, gt=0)
+    early: bool = False
 
 
 class KVHandle(_Message):
@@ -227,11 +230,11 @@ class Bandwidth(_Message):
 
 
 class RoleChange(_Message):
-    """Drain, switch, verify.
+    """Drain, switch, verify. Only what the new role does not do has to end; the rest goes on.
 
     Attributes:
         epoch: the incarnation that it is meant for; another one refuses with `stale_epoch`.
-        drain_s: seconds that what is running may take before it is aborted with a retryable error.
+        drain_s: seconds that what has to end may take before it is aborted with a retryable error.
     """
 
     role: Role

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engine.pools.errors import Aborted, DeadlineExceeded, DuplicateRequest, Overloaded, PoolError
 from engine.pools.messages import Generate
+from engine.pools.roles import SERVES
 from engine.pools.sequence import Answer, Step
+
+WORK = tuple(SERVES)
 
 
 @dataclass(slots=True, eq=False)
@@ -18,11 +21,13 @@ class Active:
     """One request at work.
 
     Attributes:
+        work: prefill, decode or generate.
         deadline: instant of `time.monotonic()`.
         left: tokens that it may still generate.
     """
 
     request: Generate
+    work: str
     deadline: float
     left: int
     answer: Answer | None = None
@@ -85,8 +90,7 @@ class Requests:
     def __init__(self, most: int) -> None:
         self._most = most
         self._active: dict[str, Active] = {}
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._ended = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._active)
@@ -96,10 +100,11 @@ class Requests:
         return sum(max(0, active.left) for active in self._active.values())
 
     @contextmanager
-    def admit(self, request: Generate, failed: Callable[[BaseException], None]) -> Iterator[Active]:
+    def admit(self, request: Generate, work: str, failed: Callable[[BaseException], None]) -> Iterator[Active]:
         """Within this, the request is active; at the end, what it still computes is stopped.
 
         Args:
+            work: prefill, decode or generate.
             failed: told what ended it, if it was an exception.
 
         Raises:
@@ -110,9 +115,8 @@ class Requests:
         if len(self._active) >= self._most:
             raise Overloaded(f"{self._most} requests are being served already.")
         now = time.monotonic()
-        active = Active(request, now + request.deadline_s, request.sampling.max_tokens)
+        active = Active(request, work, now + request.deadline_s, request.sampling.max_tokens)
         self._active[request.request_id] = active
-        self._idle.clear()
         try:
             yield active
         except BaseException as error:
@@ -122,8 +126,7 @@ class Requests:
             del self._active[request.request_id]
             if active.answer:
                 active.answer.cancel()
-            if not self._active:
-                self._idle.set()
+            self._ended.set()
 
     def abort(self, request_id: str) -> bool:
         """True if it was active."""
@@ -132,14 +135,21 @@ class Requests:
             active.stop(Aborted("The request was aborted."))
         return active is not None
 
-    async def drain(self, seconds: float, why: PoolError) -> None:
-        """Wait for all to end; those that have not by then are stopped."""
+    async def drain(self, seconds: float, why: PoolError, work: Collection[str] = WORK) -> None:
+        """Wait for all of these kinds of work to end; what has not by then is stopped."""
         try:
-            await asyncio.wait_for(self._idle.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._none_of(work)
         except TimeoutError:
-            self.stop_all(why)
-            await self._idle.wait()
+            self.stop_all(why, work)
+            await self._none_of(work)
 
-    def stop_all(self, why: PoolError) -> None:
+    def stop_all(self, why: PoolError, work: Collection[str] = WORK) -> None:
         for active in list(self._active.values()):
-            active.stop(why)
+            if active.work in work:
+                active.stop(why)
+
+    async def _none_of(self, work: Collection[str]) -> None:
+        while any(active.work in work for active in self._active.values()):
+            self._ended.clear()
+            await self._ended.wait()

@@ -16,6 +16,11 @@ SERVES: dict[str, frozenset[Role]] = {
 """Any role can compute a request whole: it is what is left when the other pool is empty or cannot be reached."""
 
 
+def ended_by(role: Role) -> frozenset[str]:
+    """Kinds of work that an instance of this role does not do, which have to end before it gets it."""
+    return frozenset(work for work, roles in SERVES.items() if role not in roles)
+
+
 class RoleState:
     """Role and phase of one instance. Lives in the event loop of the HTTP server."""
 
@@ -24,13 +29,17 @@ class RoleState:
         self.phase = "starting"
         self._changing = asyncio.Lock()
 
-    def check(self, work: str) -> None:
-        """Raise NotReady, Draining or WrongRole unless this kind of work is taken now."""
+    def check(self, work: str, early: bool = False) -> None:
+        """Raise NotReady, Draining or WrongRole unless this kind of work is taken now.
+
+        Args:
+            early: whoever asks knows that it belongs to another role, which the instance will get soon.
+        """
         if self.phase in ("draining", "switching"):
             raise Draining("The instance is changing its role.")
         if self.phase != "ready":
             raise NotReady(f"The instance is {self.phase}.")
-        if self.role not in SERVES[work]:
+        if self.role not in SERVES[work] and not early:
             raise WrongRole(f"This instance is {self.role}; it does not {work}.")
 
     async def change(
@@ -39,7 +48,7 @@ class RoleState:
         """Change the role. True if it is another one than before.
 
         Args:
-            drain: returns when nothing runs any more.
+            drain: returns when nothing runs any more that the new role does not do.
             verify: a canary; if it fails, the instance has failed.
 
         Raises:

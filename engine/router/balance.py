@@ -18,6 +18,7 @@ from engine.balancer.monitor import Monitor
 from engine.balancer.planner import plan
 from engine.balancer.predictor import Predictor
 from engine.balancer.state import InstanceState, Phase
+from engine.role import Role
 from engine.router.estimate import Estimate
 from engine.router.links import Links
 from engine.router.registry import Instance, Registry
@@ -152,8 +153,6 @@ class Balance:
             kv_capacity_tokens=max(1, round(mean(i.capacity_tokens for i in instances))),
             kv_bytes_per_token=max(1, max(i.status.kv_bytes_per_token for i in instances)),
             bandwidth_bytes_s=max(1.0, mean(speeds)) if speeds else base.bandwidth_bytes_s,
-            # An instance that drains takes nothing new.
-            overlap=0.0,
             source=f"{base.source}; prefill x{prefill:.3g}, decode x{step:.3g} as measured here",
         )
 
@@ -174,10 +173,16 @@ class Balance:
             target=instance.role_wanted,
             running=instance.running,
             remaining_s=left * step / max(1, instance.running),
-            drain_s=instance.prefill_s + (self._estimate.mean_output * step if instance.running else 0.0),
+            drain_s=self._drain_s(instance, step),
             kv_used_tokens=instance.kv_tokens,
             changed_at=self._changed_at.get((instance.id, instance.epoch), float("-inf")),
         )
+
+    def _drain_s(self, instance: Instance, step: float) -> float:
+        """Seconds until what its present role does has ended; KV to be pulled is kept in any."""
+        prefill = 0.0 if instance.status.role is Role.DECODE else instance.prefill_s
+        decode = 0.0 if instance.status.role is Role.PREFILL or not instance.running else self._estimate.mean_output
+        return prefill + decode * step
 
 
 def _shown(flip: Flip) -> dict[str, Any]:

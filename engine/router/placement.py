@@ -131,8 +131,12 @@ class Placer:
         self._salt = 0
 
     def usable(self, model: str, now: float) -> list[Instance]:
-        """Instances that take requests for the model now."""
-        return [i for i in self._registry if i.usable(now) and model_name(i.status.model) == model]
+        """Instances that take requests for the model now, for the role that they have or for the one that they get."""
+        return [
+            i
+            for i in self._registry
+            if (i.usable(now) or (self._costs.overlap > 0 and i.joins(now))) and model_name(i.status.model) == model
+        ]
 
     def place(self, ticket: Ticket, now: float) -> Placement | None:
         """Take places for the request; None while there is none."""
@@ -170,14 +174,15 @@ class Placer:
         prefills, decodes = _of(there, Role.PREFILL), _of(there, Role.DECODE)
         if prefills and decodes:
             if self._links.too_slow:
-                return Mode.BANDWIDTH, there
+                return Mode.BANDWIDTH, _settled(there)
             if any(self._links.between(p, d) for p in prefills for d in decodes):
                 return Mode.SPLIT, there
             if self._links.pending() and not hybrids:
                 return None, ()
         if hybrids:
             return Mode.HYBRID, hybrids
-        return (Mode.NO_PAIR, decodes or prefills) if there else (None, ())
+        alone = _settled(decodes) or _settled(prefills)
+        return (Mode.NO_PAIR, alone) if alone else (None, ())
 
     def _split(self, ticket: Ticket, there: Sequence[Instance]) -> Placement | None:
         decodes = _of(there, Role.DECODE)
@@ -188,7 +193,7 @@ class Placer:
             if not any(self._links.between(instance, d) for d in decodes):
                 continue
             hit = instance.hit(ticket.prefixes)
-            finish = instance.prefill_s + ticket.prefill_s * (1.0 - hit)
+            finish = self._held_up_s(instance) + instance.prefill_s + ticket.prefill_s * (1.0 - hit)
             rank = (finish, -instance.status.free_blocks)
             if best is None or rank < best[:2]:
                 best = (*rank, instance)
@@ -199,6 +204,13 @@ class Placer:
         if decode is None:
             return None
         return Placement(ticket, prefill, decode, Mode.SPLIT, prefill.hit(ticket.prefixes))
+
+    def _held_up_s(self, instance: Instance) -> float:
+        """Seconds before a prompt's turn comes between the decode steps of an instance that joins the prefill pool."""
+        if 2 * instance.running < instance.status.max_batch_size:
+            # With half of its places free, LMDeploy computes prompts first.
+            return 0.0
+        return self._costs.hybrid_decode_steps * self._costs.step(instance.running, instance.kv_tokens)
 
     def _decode(self, ticket: Ticket, candidates: Iterable[Instance]) -> Instance | None:
         need = ticket.tokens + ticket.output
@@ -245,4 +257,10 @@ class Placer:
 
 
 def _of(instances: Iterable[Instance], role: Role) -> list[Instance]:
-    return [instance for instance in instances if instance.status.role is role]
+    """Those in this role's pool, or on the way into it."""
+    return [instance for instance in instances if instance.role is role]
+
+
+def _settled(instances: Iterable[Instance]) -> list[Instance]:
+    """Those that no change of role is under way with: what is given to one as a whole would hold the change up."""
+    return [instance for instance in instances if instance.role_wanted is None]

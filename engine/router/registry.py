@@ -32,7 +32,8 @@ class Instance:
         kv_tokens: tokens of KV that all those need, in the router's estimate.
         waiting_pull: prefilled there, not pulled by anybody yet.
         rest_until: it failed lately and is left alone until then.
-        role_wanted: the role that a change under way will give it; it takes no requests meanwhile.
+        role_wanted: the role that a change under way will give it; it takes nothing more for its old one.
+        switching: the old role's work has ended and the new one is being verified; it takes nothing at all.
     """
 
     status: InstanceStatus
@@ -48,6 +49,7 @@ class Instance:
     failures: int = 0
     rest_until: float = 0.0
     role_wanted: Role | None = None
+    switching: bool = False
     decode_speed: float = 1.0
     _prefixes: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _watched: set[asyncio.Timeout] = field(default_factory=set)
@@ -78,8 +80,18 @@ class Instance:
         return self.status.total_blocks * self.status.block_size
 
     def usable(self, now: float) -> bool:
-        """Whether requests may be given to it."""
-        ready = self.status.phase == "ready" and self.status.health.ok and self.role_wanted is None
+        """Whether requests may be given to it for the role that it has."""
+        return self.role_wanted is None and self._is_fit(now)
+
+    def joins(self, now: float) -> bool:
+        """Whether it already takes what belongs to the role that it will have, while the last work of its old one
+        ends. Not on the way to a hybrid: that has nothing to wait for.
+        """
+        on_the_way = self.role_wanted in (Role.PREFILL, Role.DECODE) and not self.switching
+        return on_the_way and self._is_fit(now)
+
+    def _is_fit(self, now: float) -> bool:
+        ready = self.status.phase == "ready" and self.status.health.ok
         return ready and not self.lost and now >= self.rest_until
 
     def alive(self) -> bool:

@@ -38,14 +38,18 @@ class RoleChanges:
         self._switches: dict[tuple[str, int], _Switch] = {}
 
     def drain(self, id: str, epoch: int, target: Role) -> None:
-        """Place nothing more there."""
+        """Place nothing more there for its old role."""
         self._find(id, epoch).role_wanted = target
         self._changed()
 
     def is_drained(self, id: str, epoch: int) -> bool:
-        """Whether nothing of this router's is there any more."""
+        """Whether nothing of this router's is there any more that the role it is to have does not do. KV that waits to
+        be pulled is kept in any role.
+        """
         instance = self._find(id, epoch)
-        return instance.prefills == instance.running == instance.waiting_pull == 0
+        if instance.role_wanted is Role.HYBRID:
+            return True
+        return instance.prefills == 0 if instance.role_wanted is Role.DECODE else instance.running == 0
 
     def switch(self, id: str, epoch: int, role: Role) -> None:
         """Let the instance change its role and prove itself."""
@@ -53,6 +57,7 @@ class RoleChanges:
         known = self._switches.get((id, epoch))
         if known and known.role is role and not known.failed:
             return
+        instance.switching = True
         self._switches[id, epoch] = _Switch(role, asyncio.create_task(self._switch(instance, role)))
 
     def is_switched(self, id: str, epoch: int) -> bool | None:
@@ -69,7 +74,7 @@ class RoleChanges:
         """Place requests there again, by the role that it has."""
         instance = self._find(id, epoch)
         self._switches.pop((id, epoch), None)
-        instance.role_wanted = None
+        instance.role_wanted, instance.switching = None, False
         self._changed()
 
     def is_switching(self, instance: Instance) -> bool:

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from engine.pools.messages import Chunk, Decode, Generate, Prefilled
+from engine.pools.roles import SERVES
 from engine.router.admission import Admission
 from engine.router.answer import Answer
 from engine.router.errors import (
@@ -202,7 +203,7 @@ class Serving:
         instance, began = placement.prefill, loop.time()
         over = False
         try:
-            prefilled = await self._client.prefill(instance, request, ticket.left(began))
+            prefilled = await self._client.prefill(instance, _for(instance, request, "prefill"), ticket.left(began))
             over = True
         except RouterError as error:
             self._blame(instance, ticket, error, "prefill")
@@ -213,9 +214,11 @@ class Serving:
         instance.succeeded()
         instance.has_prefilled(ticket.prefixes)
         self._metrics.prefill.observe(loop.time() - began)
-        self._estimate.learn_prefill(
-            self._estimate.load(ticket.visual, ticket.text, 0.0, placement.hit), prefilled.prefill_s
-        )
+        if not instance.running:
+            # What decode steps took in between is not the prompt's.
+            self._estimate.learn_prefill(
+                self._estimate.load(ticket.visual, ticket.text, 0.0, placement.hit), prefilled.prefill_s
+            )
         images = sum(image.tokens for image in prefilled.images)
         self._estimate.learn_prompt(ticket.text_bytes, len(prefilled.prompt_token_ids) - images)
         return prefilled
@@ -229,7 +232,7 @@ class Serving:
             instance = placement.decode
             left = ticket.left(loop.time())
             body = Decode(
-                request=request,
+                request=_for(instance, request, "decode"),
                 prefilled=prefilled,
                 source=placement.prefill.address,
                 pull_deadline_s=min(left, self._settings.pull_deadline_s),
@@ -307,7 +310,9 @@ class Serving:
             self._metrics.pull.observe(chunk.pull_s)
 
     def _learn_step(self, placement: Placement, progress: Progress) -> None:
-        """From an answer that has just ended: how far apart its tokens came on that instance."""
+        """From an answer that has just ended: how far apart its tokens came, if its instance does nothing else."""
+        if placement.decode.prefills or placement.decode.role_wanted:
+            return
         steps = len(progress.answer.tokens) - progress.stepped
         if steps > 0 and progress.stepped_at is not None and progress.last_at is not None:
             seconds = (progress.last_at - progress.stepped_at) / steps
@@ -347,6 +352,11 @@ class Serving:
         if code == "ok":
             most = ticket.request.sampling.max_tokens
             self._estimate.learn_output(progress.prompt_tokens or ticket.tokens, count, most)
+
+
+def _for(instance: Instance, request: Generate, work: str) -> Generate:
+    """The request as the instance takes it, whose role may not be there yet."""
+    return request.model_copy(update={"early": instance.status.role not in SERVES[work]})
 
 
 def _is_final(error: RouterError) -> bool:

@@ -297,31 +297,67 @@ def test_roles_change_places_without_loading_weights_and_kv_goes_the_other_way(
     asyncio.run(run())
 
 
-def test_a_change_of_role_lets_what_runs_end_or_ends_it_retryably(pools: Pools, reference: Reference) -> None:
+def test_a_change_of_role_ends_what_the_new_role_does_not_do_retryably_and_nothing_else(
+    pools: Pools, reference: Reference
+) -> None:
     async def run() -> None:
         status = await pools.decode.status()
-        order, made = await prefilled(pools, tokens=60)
-        running = asyncio.create_task(pools.decode.decode(order.request, made, order.source))
-        long = request(QUESTION, 500)
-        cut = asyncio.create_task(pools.decode.generate(long))
+        order, made = await prefilled(pools, tokens=500)
+        decoding = asyncio.create_task(pools.decode.decode(order.request, made, order.source))
+        whole = asyncio.create_task(pools.decode.generate(request(QUESTION, 300)))
 
         async def both_run() -> bool:
-            return (await pools.decode.status()).running >= 2 or running.done()
+            return (await pools.decode.status()).running >= 2 or decoding.done()
 
         await until(both_run, 30)
-        change = RoleChange(role=Role.HYBRID, epoch=status.address.epoch, drain_s=0.5)
+        change = RoleChange(role=Role.PREFILL, epoch=status.address.epoch, drain_s=0.1)
         try:
             await pools.decode.call("/v1/role", change)
-            for task in (running, cut):
-                found = await task
-                if found.last.error:
-                    assert (found.last.error.code, found.last.error.retryable) == ("draining", True)
-                else:
-                    assert found.last.finish_reason is FinishReason.LENGTH
-            assert (await pools.decode.status()).role is Role.HYBRID
+            last = (await decoding).last
+            assert last.error and (last.error.code, last.error.retryable) == ("draining", True)
+            found = await whole
+            assert found.last.finish_reason is FinishReason.LENGTH
+            assert found.tokens[:24] == reference.answer(QUESTION, 24)
+            assert (await pools.decode.status()).role is Role.PREFILL
         finally:
             back = RoleChange(role=Role.DECODE, epoch=status.address.epoch)
             await pools.decode.call("/v1/role", back)
+        await pools.prefill.call("/v1/release", {"request_id": order.request.request_id})
+        await pools.hold_nothing()
+
+    asyncio.run(run())
+
+
+def test_an_instance_that_is_about_to_prefill_does_so_while_its_last_answers_end(
+    pools: Pools, reference: Reference
+) -> None:
+    async def run() -> None:
+        epoch = (await pools.decode.status()).address.epoch
+        order, made = await prefilled(pools, tokens=200)
+        decoding = asyncio.create_task(pools.decode.decode(order.request, made, order.source))
+
+        async def decodes() -> bool:
+            return (await pools.decode.status()).running >= 1
+
+        await until(decodes, 30)
+        asked = request(QUESTION).model_copy(update={"early": True})
+        early = await pools.decode.prefill(asked)
+        assert not decoding.done()
+        change = asyncio.create_task(pools.decode.call("/v1/role", RoleChange(role=Role.PREFILL, epoch=epoch)))
+        try:
+            assert (await decoding).tokens[:24] == reference.answer(QUESTION, 24)
+            await change
+            # Its KV has stayed through the change, and is pulled by the other instance, which decodes now.
+            first = (await pools.prefill.status()).address.epoch
+            await pools.prefill.call("/v1/role", RoleChange(role=Role.DECODE, epoch=first))
+            source = (await pools.decode.status()).address
+            found = await pools.prefill.decode(asked, early, source)
+            assert found.tokens == reference.answer(QUESTION, 24)
+            assert found.chunks[1].fallback is None
+        finally:
+            for client, role in ((pools.prefill, Role.PREFILL), (pools.decode, Role.DECODE)):
+                now = (await client.status()).address.epoch
+                await client.call("/v1/role", RoleChange(role=role, epoch=now))
         await pools.hold_nothing()
 
     asyncio.run(run())

@@ -23,14 +23,14 @@ def ignore(error: BaseException) -> None:
 def test_what_is_too_much_is_refused_until_something_ends() -> None:
     async def run() -> None:
         requests = Requests(1)
-        with requests.admit(ask("a"), ignore):
-            with pytest.raises(DuplicateRequest), requests.admit(ask("a"), ignore):
+        with requests.admit(ask("a"), "prefill", ignore):
+            with pytest.raises(DuplicateRequest), requests.admit(ask("a"), "prefill", ignore):
                 pass
-            with pytest.raises(Overloaded) as refused, requests.admit(ask("b"), ignore):
+            with pytest.raises(Overloaded) as refused, requests.admit(ask("b"), "prefill", ignore):
                 pass
             assert refused.value.retryable
             assert requests.remaining_tokens == 9
-        with requests.admit(ask("b"), ignore):
+        with requests.admit(ask("b"), "prefill", ignore):
             assert len(requests) == 1
 
     asyncio.run(run())
@@ -41,7 +41,7 @@ def test_an_abort_wakes_whoever_waits_and_stops_the_engine() -> None:
         stopped: list[int] = []
         requests = Requests(4)
         ended: list[BaseException] = []
-        with pytest.raises(Aborted), requests.admit(ask("a"), ended.append) as active:
+        with pytest.raises(Aborted), requests.admit(ask("a"), "prefill", ended.append) as active:
             active.follow(Answer(5, stopped.append))
             asyncio.get_running_loop().call_later(0.01, requests.abort, "a")
             await active.next()
@@ -55,7 +55,7 @@ def test_an_abort_wakes_whoever_waits_and_stops_the_engine() -> None:
 def test_a_deadline_is_kept_and_an_earlier_limit_stops_nothing() -> None:
     async def run() -> None:
         requests = Requests(4)
-        with requests.admit(ask("a", deadline_s=2), ignore) as active:
+        with requests.admit(ask("a", deadline_s=2), "prefill", ignore) as active:
             answer = active.follow(Answer(1, ignore))  # type: ignore[arg-type]
             with pytest.raises(TimeoutError):
                 await active.next(until=0.0)
@@ -67,12 +67,35 @@ def test_a_deadline_is_kept_and_an_earlier_limit_stops_nothing() -> None:
     asyncio.run(run())
 
 
+def test_draining_one_kind_of_work_leaves_the_others_alone() -> None:
+    async def run() -> None:
+        requests = Requests(4)
+
+        async def serve(id: str, work: str) -> None:
+            with requests.admit(ask(id), work, ignore) as active:
+                active.follow(Answer(1, ignore))  # type: ignore[arg-type]
+                await active.next()
+
+        decoding, prefilling = (asyncio.create_task(serve(work, work)) for work in ("decode", "prefill"))
+        await asyncio.sleep(0)
+        await requests.drain(0.05, Draining("over"), {"decode"})
+        with pytest.raises(Draining):
+            await decoding
+        assert not prefilling.done() and len(requests) == 1
+        await asyncio.wait_for(requests.drain(5.0, Draining("over"), {"decode"}), 1.0)
+        requests.stop_all(Draining("over"))
+        with pytest.raises(Draining):
+            await prefilling
+
+    asyncio.run(run())
+
+
 def test_draining_waits_and_then_stops_what_is_left() -> None:
     async def run() -> None:
         requests = Requests(4)
 
         async def serve() -> None:
-            with requests.admit(ask("a"), ignore) as active:
+            with requests.admit(ask("a"), "prefill", ignore) as active:
                 active.follow(Answer(1, ignore))  # type: ignore[arg-type]
                 await active.next()
 

@@ -10,6 +10,7 @@ import pytest
 
 from engine.balancer.costs import Costs
 from engine.pools.messages import Bandwidth, Generate, Health, PeerAddress
+from engine.role import Role
 from engine.router.errors import InstanceLost, StaleEpoch
 from engine.router.instance_client import InstanceClient
 from engine.router.links import Links
@@ -17,6 +18,8 @@ from engine.router.placement import Mode, Placer
 from engine.router.registry import Instance, Registry
 from engine.router.ticket import Ticket
 from tests.engine.router.instances import status, ticket
+
+COSTS = Costs()
 
 
 class Greeter(InstanceClient):
@@ -35,11 +38,13 @@ class Greeter(InstanceClient):
 class Pool:
     """A registry with its links and placer."""
 
-    def __init__(self, *ids: str, bytes_per_s: float = 1e9, min_bytes_s: float = 0.0, **fields: Any) -> None:
+    def __init__(
+        self, *ids: str, bytes_per_s: float = 1e9, min_bytes_s: float = 0.0, costs: Costs = COSTS, **fields: Any
+    ) -> None:
         roles = {"p": "prefill", "d": "decode", "h": "hybrid"}
         self.registry = Registry(10.0, lambda: None)
         self.links = Links(self.registry, Greeter(bytes_per_s), min_bytes_s, lambda: None)
-        self.placer = Placer(self.registry, self.links, Costs(), 1000)
+        self.placer = Placer(self.registry, self.links, costs, 1000)
         for id in ids:
             self.registry.heard(status(id, roles[id[0]], **fields))
 
@@ -213,6 +218,67 @@ def test_whoever_failed_a_request_is_its_last_choice() -> None:
 def test_who_is_not_well_gets_nothing(fields: dict[str, Any]) -> None:
     async def test() -> None:
         assert Pool("h0", **fields).place(ticket()) is None
+
+    run(test)
+
+
+def test_who_is_about_to_prefill_already_does_and_decodes_nothing_more() -> None:
+    async def test() -> None:
+        pool = Pool("p0", "d0", "d1")
+        pool["d0"].role_wanted = Role.PREFILL
+        await pool.greeted()
+        placed = [pool.where(ticket(str(n), 100)) for n in range(3)]
+        assert {p for p, _, _ in placed if p} == {"p0", "d0"}
+        assert {d for _, d, _ in placed if d} == {"d1"}
+        pool["d0"].switching = True
+        assert pool.where(ticket("switching", 100)) == ("p0", "d1", "split")
+
+    run(test)
+
+
+def test_who_is_about_to_decode_already_does_and_prefills_nothing_more() -> None:
+    async def test() -> None:
+        pool = Pool("p0", "p1", "d0", max_batch_size=2)
+        pool["p1"].role_wanted = Role.DECODE
+        await pool.greeted()
+        placed = [pool.where(ticket(str(n), 100)) for n in range(2)]
+        assert {(p, d) for p, d, _ in placed if p} == {("p0", "d0"), ("p0", "p1")}
+
+    run(test)
+
+
+def test_one_that_still_decodes_a_full_batch_is_the_slower_choice_for_prompts() -> None:
+    async def test() -> None:
+        pool = Pool("p0", "d0", "d1")
+        pool["d0"].role_wanted = Role.PREFILL
+        pool["d0"].running = 4
+        await pool.greeted()
+        held_up = COSTS.hybrid_decode_steps * COSTS.step(4, 0)
+        short = ticket("short", prefill_s=0.4 * held_up)
+        assert [pool.where(short), pool.where(short)] == [("p0", "d1", "split")] * 2
+        pool.place(short)
+        assert pool.where(ticket("later")) == ("d0", "d1", "split")
+
+    run(test)
+
+
+def test_without_overlap_who_changes_takes_nothing() -> None:
+    async def test() -> None:
+        pool = Pool("p0", "d0", "d1", costs=Costs(overlap=0.0))
+        pool["d0"].role_wanted = Role.PREFILL
+        await pool.greeted()
+        assert {pool.where(ticket(str(n), 100)) for n in range(3)} == {("p0", "d1", "split")}
+
+    run(test)
+
+
+def test_a_request_that_no_pair_can_share_is_not_given_to_who_changes() -> None:
+    async def test() -> None:
+        pool = await Pool("d0", "d1").greeted()
+        pool["d0"].role_wanted = Role.HYBRID
+        assert pool.where(ticket()) == ("d1", "d1", "no_pair")
+        pool["d1"].role_wanted = Role.HYBRID
+        assert pool.where(ticket()) is None
 
     run(test)
 
