@@ -26,11 +26,8 @@ _CAPACITY_SECONDS = 0.02
 """How soon a pull that waits for free blocks looks again; LMDeploy's own loop waits for half a second."""
 
 
-def install_migration(join_steps: int) -> None:
+def install_migration() -> None:
     """Start our loop with LMDeploy's others.
-
-    Args:
-        join_steps: decode steps after which a pulled sequence joins the batch.
 
     Raises:
         LMDeployChanged: a hook is not what it was.
@@ -51,26 +48,6 @@ def install_migration(join_steps: int) -> None:
         task.add_done_callback(self.tasks.discard)
 
     replace(hook, start)
-    _join_soon(join_steps)
-
-
-def _join_soon(join_steps: int) -> None:
-    """Pulled sequences join the batch within a few steps.
-
-    LMDeploy computes their first token as it does a prompt, and lets prompts wait for up to sixteen decode steps once
-    half of the places are taken.
-    """
-    hook = "lmdeploy.pytorch.engine.inputs_maker:InputsMakerAsync.do_prefill_default"
-    original = function(hook, ["self"])
-
-    @functools.wraps(original)
-    def do_prefill(self: Any) -> bool:
-        waiting = self.scheduler.waiting
-        if self._decode_count >= join_steps and waiting and all(one.num_token_ids == 1 for one in waiting):
-            return True
-        return bool(original(self))
-
-    replace(hook, do_prefill)
 
 
 async def _migration_loop(self: Any) -> None:

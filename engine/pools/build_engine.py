@@ -13,7 +13,7 @@ from engine.adapters.dispatcher import find_vendor
 from engine.adapters.start import describe, prepare
 from engine.lmdeploy_patches.pressure import Evictions, count_evictions
 from engine.pools.kv_cache import KVCache
-from engine.pools.settings import JOIN_STEPS, InstanceSettings
+from engine.pools.settings import JOIN_STEPS, PATIENT_STEPS, InstanceSettings
 
 if TYPE_CHECKING:
     from engine.pools.migration_backend import InterconnectBackend
@@ -95,8 +95,10 @@ def _install_once(vendor: str) -> None:
     from engine.lmdeploy_patches.in_flight import install_in_flight
     from engine.lmdeploy_patches.kv_arena import install_kv_arena
     from engine.lmdeploy_patches.migration import install_migration
+    from engine.lmdeploy_patches.turns import install_turns
 
-    install_migration(JOIN_STEPS)
+    install_migration()
+    install_turns(JOIN_STEPS, PATIENT_STEPS)
     install_in_flight()
     install_history()
     if vendor == "cpu":

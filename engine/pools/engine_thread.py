@@ -236,15 +236,18 @@ class EngineThread:
             self._end(session_id)
 
     async def _drive(self, job: Job, answer: Answer) -> None:
+        from engine.lmdeploy_patches.turns import patient_of
         from engine.pools.lmdeploy_messages import add_message, add_session, step_of
 
         keep = False
         pull, session_id = job.pull, answer.session_id
-        computed = self._engine.scheduler.in_flight.computed
+        computed, patient = self._engine.scheduler.in_flight.computed, patient_of(self._engine.scheduler)
         sender = self._engine.req_manager.build_sender()
         try:
             if pull and self._backend:
                 self._backend.pulls[session_id] = pull
+            if job.patient:
+                patient.add(session_id)
             response = sender.send_async(*add_session(session_id))
             response = sender.send_async(*add_message(session_id, job))
             sent = 0
@@ -268,6 +271,7 @@ class EngineThread:
         finally:
             self._engine.req_manager.senders.pop(sender.sender_id, None)
             computed.pop(session_id, None)
+            patient.discard(session_id)
             if not keep:
                 self._end(session_id)
 

@@ -33,7 +33,7 @@ async def prefill(loaded: Loaded, active: Active) -> Prefilled:
         with_cache=True,
         preserve_cache=True,
     )
-    answer = active.follow(loaded.engine.submit(Job(prompt, config, keep_cache=True)))
+    answer = active.follow(loaded.engine.submit(Job(prompt, config, keep_cache=True, patient=request.early)))
     step = await active.next()
     piece = text.push(step.token_ids)
     kv = None

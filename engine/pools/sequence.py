@@ -24,6 +24,7 @@ class Job:
         keep_cache: leave its blocks in place at the end, for `end_session`.
         pull: take the KV of all but the last token from a peer.
         first_token: of the answer, where the KV is pulled; it comes back as the first token.
+        patient: let what is being decoded go on between this prompt and those before it.
     """
 
     prompt: Prompt
@@ -31,6 +32,7 @@ class Job:
     keep_cache: bool = False
     pull: Pull | None = None
     first_token: int | None = None
+    patient: bool = False
 
 
 @dataclass(frozen=True, slots=True)

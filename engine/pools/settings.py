@@ -11,6 +11,10 @@ JOIN_STEPS = 3
 """Decode steps after which a pulled sequence joins the batch. It costs a step of one token, which those that were
 pulled meanwhile share."""
 
+PATIENT_STEPS = 4
+"""Decode steps between prompts on an instance that is about to prefill: as much of its time is for the one as for the
+other, where a prompt takes several steps. With fewer its last answers, which the change waits for, hardly go on."""
+
 
 @dataclass(frozen=True, slots=True)
 class InstanceSettings:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from engine.balancer.costs import Costs
 from engine.balancer.routing import choose_decode
+from engine.pools.settings import PATIENT_STEPS
 from engine.role import Role
 from engine.router.links import Links
 from engine.router.registry import Instance, Registry, model_name
@@ -207,10 +208,9 @@ class Placer:
 
     def _held_up_s(self, instance: Instance) -> float:
         """Seconds before a prompt's turn comes between the decode steps of an instance that joins the prefill pool."""
-        if 2 * instance.running < instance.status.max_batch_size:
-            # With half of its places free, LMDeploy computes prompts first.
+        if not instance.running:
             return 0.0
-        return self._costs.hybrid_decode_steps * self._costs.step(instance.running, instance.kv_tokens)
+        return PATIENT_STEPS * self._costs.step(instance.running, instance.kv_tokens)
 
     def _decode(self, ticket: Ticket, candidates: Iterable[Instance]) -> Instance | None:
         need = ticket.tokens + ticket.output

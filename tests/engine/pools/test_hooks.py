@@ -16,10 +16,11 @@ from engine.lmdeploy_patches.history import install_history
 from engine.lmdeploy_patches.in_flight import install_in_flight
 from engine.lmdeploy_patches.kv_arena import install_kv_arena
 from engine.lmdeploy_patches.migration import install_migration
+from engine.lmdeploy_patches.turns import install_turns
 install("cpu")
-for one in (install_history, install_in_flight, install_kv_arena):
+for one in (install_history, install_in_flight, install_kv_arena, install_migration):
     one()
-install_migration(3)
+install_turns(3, 4)
 print("all hooks are there")
 """
 

@@ -10,6 +10,7 @@ import pytest
 
 from engine.balancer.costs import Costs
 from engine.pools.messages import Bandwidth, Generate, Health, PeerAddress
+from engine.pools.settings import PATIENT_STEPS
 from engine.role import Role
 from engine.router.errors import InstanceLost, StaleEpoch
 from engine.router.instance_client import InstanceClient
@@ -247,13 +248,13 @@ def test_who_is_about_to_decode_already_does_and_prefills_nothing_more() -> None
     run(test)
 
 
-def test_one_that_still_decodes_a_full_batch_is_the_slower_choice_for_prompts() -> None:
+def test_one_that_still_decodes_is_the_slower_choice_for_prompts() -> None:
     async def test() -> None:
         pool = Pool("p0", "d0", "d1")
         pool["d0"].role_wanted = Role.PREFILL
         pool["d0"].running = 4
         await pool.greeted()
-        held_up = COSTS.hybrid_decode_steps * COSTS.step(4, 0)
+        held_up = PATIENT_STEPS * COSTS.step(4, 0)
         short = ticket("short", prefill_s=0.4 * held_up)
         assert [pool.where(short), pool.where(short)] == [("p0", "d1", "split")] * 2
         pool.place(short)
