@@ -36,6 +36,7 @@ class Costs:
         flip_s: seconds to switch a drained instance's role and verify it.
         hybrid_decode_steps: decode steps that an instance makes between two prefill passes (LMDeploy's
             `prefill_interval`).
+        early_decode_steps: the same while the instance finishes its last decode work on the way to the prefill pool.
         join_steps: decode steps after which sequences join a running batch, by a step of their own that those which
             come meanwhile share; 0: joining costs nothing.
         overlap: share of its prefill speed that an instance has while it finishes its last decode work on the way to
@@ -61,6 +62,7 @@ class Costs:
     front_s: float = 0.0
     flip_s: float = 2.0
     hybrid_decode_steps: int = 16
+    early_decode_steps: int = 16
     join_steps: int = 0
     overlap: float = 0.6
     error: tuple[tuple[str, float], ...] = ()

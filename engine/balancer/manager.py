@@ -79,12 +79,15 @@ class Flip:
 class ManagerSettings:
     """Attributes:
     minimum: instances of a role that stay ready, whatever a plan says.
-    parallel_share: share of the instances that change at the same time, at most (at least one instance).
+    parallel_share: share of the instances that change at the same time, at most.
+    parallel_least: instances that may, however few there are: from one extreme of four to the other are two changes,
+        and what the first one drains may take long.
     drain_timeout_s: a drain that takes longer is rolled back.
     """
 
     minimum: int = 1
     parallel_share: float = 0.25
+    parallel_least: int = 2
     drain_timeout_s: float = 60.0
 
 
@@ -121,7 +124,7 @@ class Manager:
     def start(self, plan: Plan, states: Iterable[InstanceState], now: float) -> bool:
         """Begin the flips of `plan`, as many as may be under way together. Answers whether any was begun."""
         by_id = {state.id: state for state in states}
-        room = max(1, math.ceil(len(by_id) * self._settings.parallel_share))
+        room = max(self._settings.parallel_least, math.ceil(len(by_id) * self._settings.parallel_share))
         ready = {role: sum(s.phase is Phase.READY and s.role is role for s in by_id.values()) for role in Role}
         ready_hybrids = ready[Role.HYBRID]
         begun: list[Flip] = []

@@ -27,7 +27,8 @@ class PlannerSettings:
         hybrid_margin: share by which hybrid instances must carry more than an overloaded split to be preferred.
         hybrid_wait_s: seconds of projected mean waiting under the best split from which on it counts as overloaded.
         hybrid_room: share by which a split must carry more than the demand for hybrid instances to become one again.
-        parallel_share: share of the instances that change at the same time; as the manager's.
+        parallel_share, parallel_least: share of the instances that change at the same time, and how many may in any
+            case; as the manager's.
     """
 
     horizon_s: float = 20.0
@@ -40,6 +41,7 @@ class PlannerSettings:
     hybrid_wait_s: float = 2.0
     hybrid_room: float = 0.1
     parallel_share: float = 0.25
+    parallel_least: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ def _least_waiting(
     Looks at all splits of few instances; of many, at some between the present one and that which carries most.
     """
     first_to_change = sorted(ordered, key=lambda i: (_finite(i.drain_s), i.id))
-    room = max(1, math.ceil(len(ordered) * settings.parallel_share))
+    room = max(settings.parallel_least, math.ceil(len(ordered) * settings.parallel_share))
 
     def projected(roles: dict[str, Role]) -> float:
         on_the_way = capacity(first_to_change, roles, costs.flip_s, room, costs.overlap)

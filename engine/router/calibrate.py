@@ -33,7 +33,7 @@ from engine.pools.messages import (
     Sampling,
     TextPart,
 )
-from engine.pools.settings import JOIN_STEPS
+from engine.pools.settings import JOIN_STEPS, PATIENT_STEPS
 from engine.role import Role
 from engine.router.errors import EngineFailed, RouterError
 from engine.router.instance_client import InstanceClient
@@ -175,6 +175,7 @@ class _Run:
             "kv_capacity_tokens": self._decode.capacity_tokens,
             "kv_bytes_per_token": status.kv_bytes_per_token,
             "join_steps": JOIN_STEPS,
+            "early_decode_steps": PATIENT_STEPS,
         }
         if self._prefill.status.max_prefill_tokens:
             sizes["prefill_batch_tokens"] = self._prefill.status.max_prefill_tokens

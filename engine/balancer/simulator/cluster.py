@@ -289,9 +289,9 @@ class Cluster:
         if device.leaving:
             # A hybrid instance owes its batch some steps before the next prefill pass.
             device.hybrid_ready = False
-            self._push(
-                self.now + device.seconds_for(self.costs.hybrid_decode_steps, self.costs), HYBRID, device, device.epoch
-            )
+            early = device.phase is Phase.DRAINING
+            steps = self.costs.early_decode_steps if early else self.costs.hybrid_decode_steps
+            self._push(self.now + device.seconds_for(steps, self.costs), HYBRID, device, device.epoch)
             self._schedule(device)
         elif device.ahead:
             self._prefill(device, [device.ahead.pop(0)])

@@ -136,6 +136,13 @@ def test_only_a_share_changes_at_the_same_time_those_empty_soonest_first() -> No
     assert instances.calls == ["drain i3", "drain i5"]
 
 
+def test_two_of_four_may_change_at_the_same_time() -> None:
+    instances = fleet(1, 3)
+    manager = Manager(instances)
+    assert manager.start(plan_of(instances, i1=Role.PREFILL, i2=Role.PREFILL), instances.states.values(), 0.0)
+    assert instances.calls == ["drain i1", "drain i2"]
+
+
 def test_a_restarted_manager_admits_what_its_predecessor_left_half_way() -> None:
     instances = fleet(2, 2)
     Manager(instances).start(plan_of(instances, i2=Role.PREFILL), instances.states.values(), 0.0)
