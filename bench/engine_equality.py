@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench.greedy import greedy
+
 NEW_TOKENS = 24
 
 
@@ -127,31 +129,13 @@ def references(checkpoint: Path, requests: list[dict[str, Any]], path: Path) -> 
         known: list[list[int]] = json.loads(path.read_text())
         return known
     import torch
-    from transformers import AutoModelForCausalLM, Qwen2VLForConditionalGeneration
 
-    family = Qwen2VLForConditionalGeneration if "vl" in checkpoint.name else AutoModelForCausalLM
-    model = family.from_pretrained(checkpoint, dtype=torch.float32).eval()
-    answers = []
-    for request in requests:
-        ids = torch.tensor([request["ids"]])
-        pictures = (
-            {
-                name: torch.cat([image[name] for image in request["images"]])
-                for name in ("pixel_values", "image_grid_thw")
-            }
-            if request["images"]
-            else {}
-        )
-        out = model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=NEW_TOKENS,
-            do_sample=False,
-            eos_token_id=-1,
-            pad_token_id=0,
-            **pictures,
-        )
-        answers.append(out[0, ids.size(1) :].tolist())
+    def pictures(images: list[dict[str, Any]]) -> dict[str, Any]:
+        names = ("pixel_values", "image_grid_thw") if images else ()
+        return {name: torch.cat([image[name] for image in images]) for name in names}
+
+    prompts = ((request["ids"], pictures(request["images"])) for request in requests)
+    answers = greedy(checkpoint, "vl" in checkpoint.name, prompts, NEW_TOKENS)
     path.write_text(json.dumps(answers))
     return answers
 

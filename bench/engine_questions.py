@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.greedy import greedy
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -86,28 +88,19 @@ def main(wanted: dict[str, Any]) -> None:
             tokens for each.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2VLForConditionalGeneration
+    from transformers import AutoTokenizer
 
     torch.set_num_threads(1)
     checkpoint = Path(wanted["checkpoint"])
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    family = Qwen2VLForConditionalGeneration if wanted["pictures"] else AutoModelForCausalLM
-    model = family.from_pretrained(checkpoint, dtype=torch.float32).eval()
-    answers = []
-    for question in questions(wanted["count"], pictures=wanted["pictures"]):
+
+    def prompt(question: Question) -> tuple[list[int], dict[str, Any]]:
         placed, pixels = _pictures(checkpoint, question)
         text = f"<|im_start|>user\n{placed}{question.text}<|im_end|>\n<|im_start|>assistant\n"
-        ids = torch.tensor([tokenizer.encode(text)])
-        out = model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=NEW_TOKENS,
-            do_sample=False,
-            eos_token_id=-1,
-            pad_token_id=0,
-            **pixels,
-        )
-        answers.append(out[0, ids.size(1) :].tolist())
+        return tokenizer.encode(text), pixels
+
+    asked = questions(wanted["count"], pictures=wanted["pictures"])
+    answers = greedy(checkpoint, wanted["pictures"], map(prompt, asked), NEW_TOKENS)
     Path(wanted["path"]).write_text(json.dumps(answers), "utf-8")
     sys.stdout.write(json.dumps({"answers": len(answers)}) + "\n")
 
