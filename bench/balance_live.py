@@ -133,7 +133,7 @@ class Run:
         return sum(end not in ("ok", "given up") for end in self.ends)
 
 
-def measure(phase_s: float = 30.0, share: float = SHARE, load: float = 0.78, seed: int = 0, rounds: int = 3) -> Report:
+def measure(phase_s: float = 30.0, share: float = SHARE, load: float = 0.78, seed: int = 0, rounds: int = 6) -> Report:
     """Start the instances, calibrate, run every policy, simulate the same.
 
     Args:
@@ -218,7 +218,7 @@ class _Bench:
             runs = {"2:2": self._static(stack, 2, work, right, alone), "ours": self._ours(stack, work, right, alone)}
             for prefill in (3, 1):
                 runs[f"{prefill}:{INSTANCES - prefill}"] = self._static(stack, prefill, work, right, alone)
-        simulated = {name: _simulated(name, work, costs) for name in runs}
+        simulated = {name: _simulated(name, work, costs, alone) for name in runs}
         details = {
             "cpu_share": held,
             "load_average": {"before": load_before, "after": os.getloadavg()},
@@ -324,14 +324,16 @@ class _Bench:
         }
 
 
-def _simulated(name: str, work: Workload, costs: Costs) -> Outcome:
+def _simulated(name: str, work: Workload, costs: Costs, alone: dict[str, float]) -> Outcome:
+    """The same requests under the same policy, and in time by the same measured paths `alone`."""
     policy: Policy = ours() if name == "ours" else Fixed(name)
     prefill = INSTANCES // 2 if name == "ours" else int(name[0])
     jobs: list[Job] = []
     for arrival in work.arrivals:
         output = arrival.kind.output
         spec = request(arrival.kind.name, 0, PROMPT, output, costs, most=output)
-        jobs.append(job(arrival.at, arrival.kind.name, (spec,), (), costs))
+        one = job(arrival.at, arrival.kind.name, (spec,), (), costs)
+        jobs.append(replace(one, zero_load_s=alone[arrival.kind.name]))
     return Cluster(ClusterSpec.alike(INSTANCES), costs, policy, prefill, work.seconds, window=WINDOW).run(jobs)
 
 

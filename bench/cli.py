@@ -184,7 +184,7 @@ def balance_live(
     share: Annotated[float, typer.Option(min=0.01, max=1, help="Share of one core of each of 4 instances.")] = 0.1,
     load: Annotated[float, typer.Option(min=0.1, help="Share of what the best split for a phase carries.")] = 0.78,
     seed: Annotated[int, typer.Option(help="Of the arrivals.")] = 0,
-    rounds: Annotated[int, typer.Option(min=1, help="Repetitions of the calibration.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Repetitions of the calibration.")] = 6,
 ) -> None:
     """The balancer on real instances, against fixed splits and its own simulator (9 minutes; 7 with --phase 20)."""
     from bench.balance_live import measure

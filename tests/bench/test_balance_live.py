@@ -18,7 +18,6 @@ COSTS = Costs(
     kv_capacity_tokens=100_000,
     tpot_bound_s=10.0,
     prefill_batch_tokens=PROMPT,
-    overlap=0.0,
     join_steps=3,
 )
 
@@ -38,9 +37,17 @@ def test_arrivals_are_the_same_for_a_seed_and_of_the_phase_that_they_fall_into()
     assert all((20.0 <= one.at < 40.0) is (one.kind is work.tables) for one in work.arrivals)
 
 
+def test_simulated_requests_are_in_time_by_the_paths_that_were_measured() -> None:
+    work = workload_of(COSTS, 6.0, 0.8, 0)
+    slow, fast = ({"prose": seconds, "tables": seconds} for seconds in (100.0, -100.0))
+    assert simulated("3:1", work, COSTS, slow).in_time == len(work.arrivals)
+    assert simulated("3:1", work, COSTS, fast).in_time == 0
+
+
 def test_runs_that_are_as_the_simulator_says_agree_and_a_lost_request_is_told() -> None:
     work = workload_of(COSTS, 6.0, 0.8, 0)
-    outcomes = {name: simulated(name, work, COSTS) for name in ("ours", "2:2")}
+    alone = {"prose": 0.5, "tables": 3.0}
+    outcomes = {name: simulated(name, work, COSTS, alone) for name in ("ours", "2:2")}
     runs = {
         name: Run(["ok"] * len(work.arrivals), list(outcome.first), list(outcome.excess), outcome.in_time)
         for name, outcome in outcomes.items()
