@@ -24,7 +24,8 @@ class PlannerSettings:
             share of it. What drain and switch lose is in the projection; this is for a forecast that may be wrong.
         utilisation: share of a pool's capacity that scale hints mean to use; the rest is for chance.
         minimum: instances that each role keeps.
-        hybrid_margin: share by which hybrid instances must carry more than an overloaded split to be preferred.
+        hybrid_margin: share by which hybrid instances must carry more than an overloaded split to be preferred; inf:
+            they never are.
         hybrid_wait_s: seconds of projected mean waiting under the best split from which on it counts as overloaded.
         hybrid_room: share by which a split must carry more than the demand for hybrid instances to become one again.
         parallel_share, parallel_least: share of the instances that change at the same time, and how many may in any

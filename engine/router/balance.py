@@ -15,7 +15,7 @@ from engine.balancer.costs import Costs
 from engine.balancer.load import Load
 from engine.balancer.manager import Flip, Manager
 from engine.balancer.monitor import Monitor
-from engine.balancer.planner import plan
+from engine.balancer.planner import DEFAULTS, plan
 from engine.balancer.predictor import Predictor
 from engine.balancer.state import InstanceState, Phase
 from engine.role import Role
@@ -38,11 +38,19 @@ class Balance:
     """One balancer for the instances of a router, as long as they all serve the same model."""
 
     def __init__(
-        self, registry: Registry, links: Links, estimate: Estimate, roles: RoleChanges, mode: str, lease_s: float
+        self,
+        registry: Registry,
+        links: Links,
+        estimate: Estimate,
+        roles: RoleChanges,
+        mode: str,
+        lease_s: float,
+        hybrids: bool = True,
     ) -> None:
         """Args:
         mode: act, observe or off.
         lease_s: after which an instance not heard of is lost.
+        hybrids: whether instances may do both where splits are overloaded.
         """
         self.mode = mode
         self.monitor = Monitor(silent_after_s=lease_s)
@@ -54,6 +62,7 @@ class Balance:
             Predictor(estimate.costs),
             Manager(roles, on_flip=self._flipped),
             estimate.costs,
+            DEFAULTS if hybrids else replace(DEFAULTS, hybrid_margin=math.inf),
             mode=Mode.OBSERVE if mode == "observe" else Mode.ACT,
             planner=plan,
         )

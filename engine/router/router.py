@@ -42,7 +42,15 @@ class Router:
         self.placer = Placer(self.registry, self.links, costs, settings.prefill_window_tokens)
         self.estimate = Estimate(costs)
         self.roles = RoleChanges(self.registry, self.client, self._changed)
-        self.balance = Balance(self.registry, self.links, self.estimate, self.roles, settings.balance, settings.lease_s)
+        self.balance = Balance(
+            self.registry,
+            self.links,
+            self.estimate,
+            self.roles,
+            settings.balance,
+            settings.lease_s,
+            settings.balance_hybrids,
+        )
         self.admission = Admission(
             settings.queue_limit,
             settings.instance_wait_s,

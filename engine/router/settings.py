@@ -44,4 +44,8 @@ class RouterSettings(BaseSettings):
     balance: Literal["act", "observe", "off"] = Field(
         "act", description="Move instances between the pools, only say what would be moved, or neither."
     )
+    balance_hybrids: bool = Field(
+        True,
+        description="Let the balancer use instances that do both where splits are overloaded and those carry more.",
+    )
     costs: str | None = Field(None, description="File with measured costs; otherwise a documented guess.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -164,6 +165,15 @@ def test_a_split_that_just_fails_stays_a_split_until_requests_wait_long() -> Non
     backlog = just_failing.rate.scaled(20.0)
     waited = plan(PoolState(100.0, pool(1, 3), waiting_prefill=backlog), just_failing, COSTS)
     assert set(waited.roles.values()) == {Role.HYBRID}
+
+
+def test_without_hybrids_an_overload_is_carried_by_the_best_split() -> None:
+    overloaded = PoolState(100.0, pool(2, 2), waiting_prefill=rate(1.05, 2.1).rate.scaled(20.0))
+    assert set(plan(overloaded, rate(1.05, 2.1), COSTS).roles.values()) == {Role.HYBRID}
+    never = replace(DEFAULTS, hybrid_margin=math.inf)
+    roles = list(plan(overloaded, rate(1.05, 2.1), COSTS, never).roles.values())
+    assert (roles.count(Role.PREFILL), roles.count(Role.DECODE)) in {(1, 3), (2, 2)}
+    assert Role.HYBRID not in plan(PoolState(100.0, hybrids(4)), rate(1.05, 2.1), COSTS, never).roles.values()
 
 
 def test_hybrids_stay_while_a_split_would_only_just_do() -> None:

@@ -26,9 +26,8 @@ QUESTIONS = 6
 CLEAR = 1e-4
 """Logits of a good answer's tokens are at least so much above others': several times the rounding of any batch."""
 
-PROSE, TABLES = 6, 120
-"""Tokens. On any machine the one asks for at least as much prefill as half of its decoding, the other for several times
-as much decoding as prefill, and hybrid instances would carry hardly more than the right split."""
+PROSE, TABLES = 6, 80
+"""Tokens. On any machine the one asks for more prefill than decoding, the other for over twice as much decoding."""
 CLIENTS = 36
 """More than twice as many as two instances have places: what waits shows a split that is too small."""
 
@@ -42,7 +41,8 @@ def stack(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     path = tmp_path_factory.mktemp("costs") / "costs.json"
     costs.save(path)
     roles = [Role.PREFILL, Role.PREFILL, Role.DECODE, Role.DECODE]
-    router = {"balance": "act", "costs": str(path)}
+    # Whether hybrids carry more than the right split depends on the machine.
+    router = {"balance": "act", "balance_hybrids": False, "costs": str(path)}
     with LocalStack(checkpoint, roles, router, cpu_share=0.3, prefix_caching=False, **INSTANCE) as started:
         yield started.ready()
 
