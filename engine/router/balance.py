@@ -54,7 +54,7 @@ class Balance:
         """
         self.mode = mode
         self.monitor = Monitor(silent_after_s=lease_s)
-        self._registry, self._links, self._estimate, self._roles = registry, links, estimate, roles
+        self._registry, self._links, self._estimate = registry, links, estimate
         self._changed_at: dict[tuple[str, int], float] = {}
         self._flips: deque[Flip] = deque(maxlen=SHOWN)
         self._balancer = Balancer(
@@ -171,7 +171,7 @@ class Balance:
         left = self._estimate.mean_output / 2 * instance.running
         phase = Phase.READY
         if instance.role_wanted is not None:
-            phase = Phase.SWITCHING if self._roles.is_switching(instance) else Phase.DRAINING
+            phase = Phase.SWITCHING if instance.switching else Phase.DRAINING
         elif not instance.status.health.ok or instance.status.phase != "ready":
             phase = Phase.LOST
         return InstanceState(

@@ -77,10 +77,6 @@ class RoleChanges:
         instance.role_wanted, instance.switching = None, False
         self._changed()
 
-    def is_switching(self, instance: Instance) -> bool:
-        """Whether the instance has begun to change."""
-        return (instance.id, instance.epoch) in self._switches
-
     async def close(self) -> None:
         """Wait for no switch any more; instances finish theirs by themselves."""
         tasks = [switch.task for switch in self._switches.values()]
